@@ -361,9 +361,8 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int, about: Ab
     """Return the condition of a slow run with unusual counters; None if the run is normal or too few runs are known."""
     far = [counter for counter in run.finding.unusual if _far(counter, settings)]
     runs = max((model.runs for model in run.models), default=0)
-    if not settings.enabled or len(far) < settings.counters_min or runs < settings.runs_min:
-        return None
-    if run.slower is None or run.slower < settings.slower_min:
+    is_known = len(far) >= settings.counters_min and runs >= settings.runs_min
+    if not settings.enabled or not is_known or run.slower is None or run.slower < settings.slower_min:
         return None
     first, weight = far[0], run.finding.weight
     names = [_plain(counter.counter) for counter in far[:COUNTERS_SHOWN]]

@@ -101,16 +101,8 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
 
     def ended(self, labels: dict[str, str], reason: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:
         """Return the condition that ends an open alert at the next tick; `reason` becomes the last summary."""
-        return Condition(
-            name=self.name,
-            labels=labels,
-            holds=True,
-            momentary=True,
-            time_ms=now_ms,
-            severity=self.severity,
-            summary=reason,
-            ended_by=by,
-        )
+        changes = {"holds": True, "momentary": True, "severity": self.severity, "summary": reason}
+        return msgspec.structs.replace(self.over(labels, now_ms, by=by), **changes)
 
 
 def _figures(evidence: AlertEvidence, unit: Unit) -> dict[str, str]:
@@ -343,7 +335,8 @@ SLOW_JOB: Final = msgspec.structs.replace(
     severity="info",
     text=Text(
         "Job {job} ({application}) on {system} is slow: it has run for {observed}, {ratio:.1f} times the longest expected.",
-        "Nine of ten such runs take {low} to {high}. Its hosts are busy, so it does not hang. Compare its input and hosts.",
+        "Nine of ten such runs take {low} to {high}. Its hosts are busy, but a hanging MPI program keeps them busy, too. Look at its "
+        "output. If it progresses, compare its input and hosts.",
     ),
 )
 JOB_NEAR_LIMIT: Final = msgspec.structs.replace(

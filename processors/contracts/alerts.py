@@ -273,11 +273,7 @@ class HangingJob(AlertRule):
     1.5
     """
 
-    factor_min: float = Field(
-        default=1.5,
-        ge=1,
-        description="minimum ratio of the elapsed time to the end of the band, unless its hosts are idle",
-    )
+    factor_min: float = Field(default=1.5, ge=1, description="minimum ratio of elapsed to longest expected time")
     overdue_min_s: ClassVar[float] = 600.0
     """Minimum seconds beyond the upper end of the predicted band."""
     for_s: Seconds = Field(default=900.0, description="seconds for which the job must be overdue")
@@ -293,6 +289,7 @@ class JobNearLimit(AlertRule):
     """
 
     lead_s: Seconds = Field(default=1800.0, description="seconds before the time limit from which the alert may fire")
+    chance_min: float = Field(default=0.9, gt=0, le=1, description="minimum probability that the job reaches its limit")
     quiet_s: ClassVar[float] = 86_400.0
     """Seconds after which the alert resolves if nothing is known about the job any more."""
 

@@ -8,7 +8,7 @@ from processors.contracts.telemetry import is_cumulative
 
 # the least activity by resource: share of the processors or of a GPU, processes, watts of one GPU, bytes in five minutes
 ACTIVE_MIN: Final = {
-    r"cpu_available$": 0.02, r"load1$": 0.5, r"gpu": 0.02, r"power_w>gpu:": 120.0, r"network_.*_total": 3e8,
+    r"cpu_available$": 0.02, r"load1$": 0.5, r"gpu_.*util": 0.02, r"power_w>gpu:": 120.0, r"network_.*_total": 3e8,
 }  # fmt: skip
 
 

@@ -245,9 +245,9 @@ class Profiles:
             yield from self._alerts.take(condition)
         if judged.off and blamed is not None:
             of_host = applications.power_of_host(system, blamed, run, settings, now_ms)
-            is_known = cause is not None and cause.host in blamed.hosts.split(",")  # another alert tells of this host
-            replaced = [blamed.hosts] if is_known else []
-            if not is_known and (cause is None or self._alerts.is_open(of_host.name, of_host.labels)):
+            # another alert may tell of a fault of the same host
+            replaced = [blamed.hosts] if cause is not None and cause.host in blamed.hosts.split(",") else []
+            if cause is None:
                 replaced = blame.name_hosts(blamed)
                 yield from self._alerts.take(of_host)
             for names in replaced:

@@ -177,9 +177,7 @@ class VisibilityFilter(Forwarding):
 
     def alerts(self) -> Sequence[Alert]:
         sees = self._present().sees
-        alerts = [
-            alert for alert in self._service.alerts() if "job" not in alert.labels or sees(alert.labels.get("user"))
-        ]
+        alerts = [each for each in self._service.alerts() if "job" not in each.labels or sees(each.labels.get("user"))]
         return self._hiding(alerts, self._alert)
 
     def silences(self) -> Mapping[str, Silence]:

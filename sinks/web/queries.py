@@ -390,15 +390,12 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Return the running jobs that match; `alerts` name the jobs that hang."""
         if self.state or self.outside_band:
             return []
-        if self.hangs:
-            hang = hanging(alerts)
-            running = [job for job in running if (job.system, job.job_id) in hang]
+        hang = hanging(alerts)
+        running = [job for job in running if not self.hangs or (job.system, job.job_id) in hang]
         return self._passing(running, lambda job: hits(job.probability_exceeds_limit, session=job.session))
 
     def runs(self, ended: Sequence[RecentRun]) -> list[RecentRun]:
-        if self.hangs:
-            return []
-        passing = self._passing(ended, lambda run: run.state == "TIMEOUT" and not run.session)
+        passing = self._passing([] if self.hangs else ended, lambda run: run.state == "TIMEOUT" and not run.session)
         of_state = [run for run in passing if self.state in ("", run.state)]
         return [run for run in of_state if is_outside(run)] if self.outside_band else of_state
 

@@ -145,22 +145,21 @@ def affected_users(service: Service, alert: Alert, running: Sequence[RunningJob]
     return list(filter(None, dict.fromkeys(users)))[:USERS_SHOWN]
 
 
-def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
-    labels = alert.labels
-    if "host" in labels:
-        view = service.reading(labels.get("system", "")).host(labels["host"])
-        on_host = job_of(view.job) if view is not None and view.job else None
-        yield from (job for job in service.running() if (job.system, job.job_id) == on_host)
+def _running(service: Service, alert: Alert) -> list[RunningJob]:
+    labels, running = alert.labels, service.running()
+    system, keys = labels.get("system", ""), set[str | None]()
+    if "job" in labels:
+        keys = {job_key(system, labels["job"])}
+    elif "host" in labels:
+        view = service.reading(system).host(labels["host"])
+        keys = {view.job} if view is not None else keys
     elif "rack" in labels:
         uses = service.host_uses(HOSTS_MAX)
-        in_rack = {use.job for use in uses if use.job and is_in_rack(service, use.system, use.host, labels)}
-        yield from (job for job in service.running() if job_key(job.system, job.job_id) in in_rack)
-    elif "job" in labels:
-        of_alert = labels.get("system"), labels["job"]
-        yield from (job for job in service.running() if (job.system, job.job_id) == of_alert)
+        keys = {use.job for use in uses if use.job and is_in_rack(service, use.system, use.host, labels)}
     elif "application" in labels:
         key = application_labels_of(labels)
-        yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == key)
+        return [job for job in running if (job.application, job.system, job.input, job.unit) == key]
+    return [job for job in running if job_key(job.system, job.job_id) in keys]
 
 
 def label_line(alert: Alert) -> str:
@@ -290,7 +289,7 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
     in_detail = [value for name, value in alert.evidence.detail.items() if name in OF_RUNS and isinstance(value, str)]
     run_ids = list(filter(None, dict.fromkeys([*alert.evidence.runs, *in_detail])))
     runs = [run for run_id in run_ids if (run := _run(service, run_id, reader)) is not None][:RUNS_SHOWN]
-    running = [] if alert.ends else list(_running(service, alert))
+    running = [] if alert.ends else _running(service, alert)
     runbook = alert.annotations.get("runbook_url", "")
     return View(
         row=alert_row(alerts, alert, now_ms),

@@ -190,7 +190,7 @@ def test_a_job_that_will_hit_its_limit_fires_once_half_an_hour_before_and_resolv
     centre.at("10:32")
     assert centre.alerts("JobNearLimit") == ["firing"]
     alert = centre.messages("alerts")[-1]
-    assert (alert["labels"]["job"], alert["labels"]["user"], alert["severity"]) == ("1", "u-1", "warning")
+    assert (alert["labels"]["job"], alert["labels"]["user"], alert["severity"]) == ("1", "u-1", "info")
     assert alert["annotations"]["summary"] == (
         "Job 1 (long) on exa will probably be ended by its limit of 1 h at 11:00 on 20 Nov (UTC)."
     )
@@ -200,6 +200,23 @@ def test_a_job_that_will_hit_its_limit_fires_once_half_an_hour_before_and_resolv
     centre.at("11:01")
     assert centre.alerts("JobNearLimit") == ["firing", "resolved"]
     assert centre.alerts("HangingJob") == []
+
+
+def test_the_user_of_a_short_job_is_warned_when_half_of_the_limit_is_left() -> None:
+    centre = learned()
+    centre.starts("1", "lammps", nodes=4, time_limit_s=200.0)
+    centre.at("10:01:30")
+    assert centre.alerts("JobNearLimit") == []
+    centre.at("10:02:50")
+    assert centre.alerts("JobNearLimit") == ["firing"]
+
+
+@pytest.mark.parametrize(("chance_min", "statuses"), [(0.1, ["firing"]), (0.9, [])])
+def test_a_job_is_warned_of_only_if_its_limit_is_likely_enough(chance_min: float, statuses: list[str]) -> None:
+    centre = learned(job_near_limit={"chance_min": chance_min})
+    centre.starts("1", "lammps", nodes=4, time_limit_s=275.0)
+    centre.at("10:04:20")
+    assert centre.alerts("JobNearLimit") == statuses
 
 
 def test_a_job_that_will_end_in_time_or_has_no_limit_or_is_switched_off_is_not_warned_of() -> None:
@@ -215,7 +232,7 @@ def test_a_job_that_will_end_in_time_or_has_no_limit_or_is_switched_off_is_not_w
 
 def test_a_job_of_similar_runs_alone_is_warned_of_in_time_too() -> None:
     """Its prediction was revised so seldom that the limit came first."""
-    centre = Scenario()
+    centre = Scenario(alerts={"job_near_limit": {"chance_min": 0.5}})
     centre.at("02:00")
     for i, state in enumerate(("COMPLETED", *["TIMEOUT"] * 4) * 8):
         run_time_s = 29_000.0 if state == "COMPLETED" else 30_000.0
