@@ -222,6 +222,7 @@ def fitted_curve(
     """
     observed_sizes, calibration = model.sizes(), model.calibration(centre or {})
     final = _final(foretold_sizes(sizes, observed_sizes[-1]), predicted, model, calibration)
+    evidence = predicted.combination.evidence if predicted.combination is not None else None
     verdicts = Verdicts(
         observed_sizes[0],
         observed_sizes[-1],
@@ -230,7 +231,8 @@ def fitted_curve(
         if predicted.study.patterns.phases is not None
         else _beyond(final, observed_sizes[-1], lambda step_sizes: _final(step_sizes, predicted, model, calibration)),
         predicted.study.pattern_advice,
-        full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
+        full=evidence.curve.bends if evidence is not None else (),
+        slope=float(evidence.members.slope[-1]) if evidence is not None else 0.0,
         largest_useful_n=predicted.study.useful.max,
     )
     shown, advice = range(len(sizes) + 1), predicted.others_advice

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 # verdicts that need attention most come first
 _EXPLAINED: Final = {
     "high_error": "The runs do not lie on one scaling curve: something other than the size determines the run time.",
-    "uncertain": "A run may differ from the prediction by more than 28 %, or the size is far from those that were run.",
+    "uncertain": "A run may differ from the prediction by more than 30 %, or the size is far from those that were run.",
     "insufficient": "Fewer than three sizes were run, so the curve is a first guess from other applications.",
     "unknown": "No run of this application is known.",
-    "reliable": "Nine of ten runs are expected within 28 % of the prediction, or nearer.",
+    "reliable": "Nine of ten runs are expected within 30 % of the prediction, or nearer.",
 }
 View = dict[str, Any]
 """The values that a template shows, by name."""

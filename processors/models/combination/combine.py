@@ -337,8 +337,9 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
     factors = features(_circumstances(curves, targets.curve, distance, apart, share))
     score_ends = _ends(curves, targets, distance, share)
     scale = scales_of(coefficients.scale, factors, distance)
-    # until the centre has scores as far out, the upper end assumes no gain beyond the largest size
-    at_once = (1.0 - share) * (1.0 - score_ends.learned) * -ln_t
+    # until learned scores outweigh the shipped ones, the upper end assumes no gain beyond the largest size; the square, because with
+    # the plain share bands beyond four times the largest size held 94 to 95 % of the runs in centres with hundreds of curves
+    at_once = (1.0 - share) * score_ends.shipped**2 * -ln_t
     lower, upper = score_ends.lower * scale, np.maximum(score_ends.upper * scale, at_once)
     return _Answers(ln_t, lower, upper, share, reasons_of(coefficients.scale, factors, distance))
 

@@ -12,6 +12,7 @@ integers, so that adding and subtracting in any order gives the same bits.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -67,7 +68,6 @@ _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
 # rows of the grid: each distance for forecasts by laws, each distance for forecasts by related curves, then inside
 _INSIDE = 2 * DISTANCES.size
 _ROWS = _INSIDE + 1
-_PLACES = np.arange(_ROWS)
 _ONLY_INSIDE = np.eye(_ROWS)[_INSIDE:]
 
 Counts = NDArray[np.int64]
@@ -110,12 +110,12 @@ class EndsRequest(NamedTuple):
 class Ends(NamedTuple):
     """The scores at the ends of m bands: `lower` is negative or 0, `upper` positive or 0.
 
-    `learned` is the share of the weight that comes from learned scores at the same or a larger distance, not from shipped scores.
+    `shipped` is the share of the weight that comes from the scores that the agent ships with.
     """
 
     lower: Floats
     upper: Floats
-    learned: Floats
+    shipped: Floats
 
 
 def tally(scores: Iterable[ForecastScores]) -> Counts:
@@ -184,42 +184,30 @@ def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
     """Return the band ends for each request; a result does not depend on the other requests.
 
     >>> unknown = known("s", [], NO_SCORES, NO_SCORES)
-    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, unknown)] * 2)[1][:2]]
-    [-1.1, 1.1]
+    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, unknown)] * 2)[1]]
+    [-1.1, 1.1, 1.0]
     """
-    weights = [_weights(each) for each in requested]
-    weight = np.concatenate([each for each, _ in weights])
+    weight = np.concatenate([_weights(each) for each in requested])
     lower, upper = np.minimum(_quantile(weight, OUTSIDE), 0.0), np.maximum(_quantile(weight, 1.0 - OUTSIDE), 0.0)
     places = np.cumsum([0, *(each.near.shape[0] for each in requested)]).tolist()
-    return [
-        Ends(lower[first:last], upper[first:last], learned)
-        for first, last, (_, learned) in zip(places[:-1], places[1:], weights, strict=True)
-    ]
+    shipped = SHIPPED_WEIGHT / weight.sum(axis=1)
+    return [Ends(*(column[first:last] for column in (lower, upper, shipped))) for first, last in pairwise(places)]
 
 
-def _weights(requested: EndsRequest) -> tuple[Floats, Floats]:
-    """Return the weight of each cell, (m, cells), from own, other and shipped scores, and the learned share (m,) of `_as_far`."""
+def _weights(requested: EndsRequest) -> Floats:
+    """Return the weight of each cell, (m, cells), from own, other and shipped scores."""
     near, own, pool = requested.near, *requested.known
     weight = _product(near, own) + requested.shipped
-    learned = own.sum(axis=1)
     if pool is not None:
         added = _product(near, pool)
         total = added.sum(axis=1, keepdims=True)
         weight += added * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
-        learned += pool.sum(axis=1)
-    return weight, _as_far(near, learned)
+    return weight
 
 
 def _product(near: Floats, grid: Floats) -> Floats:
     """Return near @ grid; a single row is computed as two rows, because numpy sums a lone row in another order."""
     return near @ grid if near.shape[0] > 1 else (np.repeat(near, 2, axis=0) @ grid)[:1]
-
-
-def _as_far(near: Floats, weights: Floats) -> Floats:
-    """Return the weight of learned scores at the class of each forecast or farther, as a share of this and the shipped weight, (m,)."""
-    farther = np.argmax(near, axis=1)[:, None] <= _PLACES
-    weight = (near * farther * weights).sum(axis=1)
-    return np.asarray(weight / (weight + SHIPPED_WEIGHT))
 
 
 def _grid(counts: Counts) -> Floats:

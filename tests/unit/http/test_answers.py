@@ -108,7 +108,7 @@ def test_a_verdict_that_is_not_reliable_is_explained() -> None:
     shown = answered("n=200", point(200.0, 14.0, "uncertain"))
     assert (
         shown["messages"][-1]
-        == "A run may differ from the prediction by more than 28 %, or the size is far from those that were run."
+        == "A run may differ from the prediction by more than 30 %, or the size is far from those that were run."
     )
 
 

@@ -52,6 +52,16 @@ def test_up_to_twice_the_largest_size_a_narrow_band_is_reliable_and_beyond_nothi
     assert found.whole(128.0).verdict == "reliable"
 
 
+def test_a_curve_that_still_gains_is_reliable_up_to_four_times_its_largest_size_while_its_band_is_narrow() -> None:
+    found = Verdicts(4.0, 64.0, FLAT.verdict, places(64.0), slope=-0.8)
+    assert found.reach == 256.0
+    assert found.of(SizeGrounds(192.0, 0.05)).verdict == "reliable"
+    assert found.of(SizeGrounds(320.0, 0.05)).verdict == "uncertain"
+    assert (
+        Verdicts(4.0, 64.0, FLAT.verdict, places(64.0), slope=-0.3).of(SizeGrounds(192.0, 0.05)).verdict == "uncertain"
+    )
+
+
 def test_the_doubts_of_adept_are_advice_on_sizes_whose_band_is_wide() -> None:
     found = verdicts(OPEN, places(24.0, 0.4))
     after = found.of(SizeGrounds(48.0, 0.4, reasons=("wide_gap",)))
@@ -92,6 +102,8 @@ def test_related_curves_that_are_known_further_out_answer_what_the_own_sizes_lea
     found = verdicts(FLAT, places(64.0, known_further=0.6))
     assert found.reach == 256.0
     assert found.of(SizeGrounds(256.0, 0.1)).verdict == "reliable"
+    assert found.of(SizeGrounds(300.0, 0.26, known_further=0.6)).verdict == "uncertain"
+    assert verdicts(FLAT, places(64.0, 0.26, known_further=0.6)).reach == 256.0
     assert verdicts(FLAT, places(64.0, known_further=0.2)).of(SizeGrounds(256.0, 0.1)).verdict == "uncertain"
 
 
