@@ -79,12 +79,15 @@ class HostAlerts:
         yield from self._alerts.tick()
 
     def anomalous(self) -> Sequence[int]:
-        """Return the rows of hosts that belong to an open alert."""
-        causes = self._state.causes.rows
-        wrong = (causes["odd_ms"] != NEVER_MS) | (causes["differing_ms"] != NEVER_MS)
+        """Return the rows of hosts that are abnormal or were part of an alert a short time ago."""
         keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
         reported = self._state.candidates.rows["reported_ms"] >= max(self._state.now_ms - keep_ms, 0)
-        return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
+        return sorted({*np.flatnonzero(self.abnormal()).tolist(), *np.flatnonzero(reported).tolist()})
+
+    def abnormal(self) -> npt.NDArray[np.bool_]:
+        """Return a mask of the hosts (rows,) that deviate from their own past or from their peers now."""
+        causes = self._state.causes.rows
+        return np.asarray((causes["odd_ms"] != NEVER_MS) | (causes["differing_ms"] != NEVER_MS))
 
     def since_ms(self, host: int, resource: str) -> int | None:
         """Return the time since which a resource belongs to the anomaly of its host; None if it does not belong to the anomaly."""

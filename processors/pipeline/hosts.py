@@ -336,7 +336,7 @@ class HostViews:
         until_ms = self._alerts.learned_until_ms()[rows]
         learning = until_ms[until_ms > self._state.now_ms]
         last = rfc3339(int(learning.max())) if learning.size else ""
-        return HostCounts(len(rows), len(self._alerts.anomalous()), learning.size, last)
+        return HostCounts(len(rows), int(self._alerts.abnormal().sum()), learning.size, last)
 
     def use(self, system: str, host: str) -> HostUse:
         jobs = self._jobs.on(system, host)
