@@ -43,7 +43,7 @@ def conditions(
     left_s, chance, ratio = limit_s - job.elapsed_s, job.exceeds_limit or 0.0, job.elapsed_s / band.high_s
     if near.enabled and 0.0 < left_s <= min(near.lead_s, LEAD_SHARE * limit_s) and chance >= near.chance_min:
         end = rules.clock(now_ms + round(left_s * 1000))
-        figures = {"limit": duration(limit_s), "end": end, "percent": chance * 100}
+        figures = {"limit": duration(limit_s), "end": end, "percent": min(math.floor(chance * 100), 99)}
         yield rules.JOB_NEAR_LIMIT.condition(job.labels, near, now_ms, figures, evidence)
     if hanging.enabled and job.elapsed_s >= band.high_s + hanging.overdue_min_s and left_s >= -END_MISSING_S:
         active = is_active()

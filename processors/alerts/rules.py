@@ -348,7 +348,7 @@ JOB_NEAR_LIMIT: Final = msgspec.structs.replace(
     timing=("quiet_s",),
     text=Text(
         "Job {job} ({application}) on {system} will probably be ended by its limit of {limit} at {end}.",
-        "The chance is {percent:.0f} %. It has run for {observed}. Let it save its work, or ask the centre for more time.",
+        "The chance is at least {percent:.0f} %. It has run for {observed}. Let it save its work, or ask the centre for more time.",
     ),
     sure="The chance comes from the predicted run time, given that the job still runs.",
 )

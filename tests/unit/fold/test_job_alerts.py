@@ -194,7 +194,7 @@ def test_a_job_that_will_hit_its_limit_fires_once_half_an_hour_before_and_resolv
     assert alert["annotations"]["summary"] == (
         "Job 1 (long) on exa will probably be ended by its limit of 1 h at 11:00 on 20 Nov (UTC)."
     )
-    assert alert["annotations"]["description"].startswith("The chance is 100 %. It has run for 3")
+    assert alert["annotations"]["description"].startswith("The chance is at least 99 %. It has run for 3")
     pause(centre)
     centre.at("11:00").ends("1", "TIMEOUT")
     centre.at("11:01")
