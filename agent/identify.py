@@ -425,6 +425,8 @@ class Identifier:
 
 
 EVIDENCE_BYTES_MAX: Final = 24_000
+LEFT_OUT: Final[dict[str, object]] = {"script": None, "comment": None, "hosts": (), "attributes": {}}
+"""The fields that are emptied if evidence is too large, in this order, each with its empty value."""
 LeftOut = Callable[[str], object]
 """Receives the name of a size limit that was exceeded. The default of callers that do not count limits is `bool`."""
 
@@ -441,7 +443,7 @@ def bounded(evidence: Evidence, left_out: LeftOut = bool) -> Evidence:
         evidence = msgspec.structs.replace(evidence, hosts=nodes.folded(evidence.hosts))
     reached: dict[str, None] = {}
     script = evidence.script and evidence.script[:SEARCHED_MAX]
-    for field, shorter in (("script", script), ("script", None), ("comment", None), ("hosts", ()), ("attributes", {})):
+    for field, shorter in (("script", script), *LEFT_OUT.items()):
         if _fits(evidence):
             break
         if getattr(evidence, field) != shorter:

@@ -28,6 +28,7 @@ FAR_DOUBLINGS: Final = 2.0  # for a curve that still gains, or that has related 
 # slope of ln T over ln n between the last two sizes up to which a curve still gains; perfect speed-up has -1
 GAIN_SLOPE: Final = -0.5
 KNOWN_MIN: Final = 0.25  # least share of related curves in a forecast that counts as based on runs at its size; a single related curve has at most half
+NEGLIGIBLE: Final = 0.01  # share of related curves in a forecast below which the curve counts as a lone one
 NEAR: Final = 1e-9
 STEPS: Final = 4  # steps per doubling
 # farther steps are computed only if these steps are reliable, which is rare
@@ -177,14 +178,15 @@ class Verdicts:
     def _holds(self, place: SizeGrounds) -> bool:
         """Return whether a step is reliable by itself: its band is narrow, and it is near, or related curves have runs there.
 
-        Near is up to twice the largest size, for a curve that still gains up to four times.
+        Near is up to twice the largest size, for a lone curve that still gains up to four times.
         """
         if self._vetoed or not place.narrow:
             return False
         doublings = math.log2(place.n / self._n_max) - NEAR
         if place.known_further >= KNOWN_MIN:
             return doublings <= FAR_DOUBLINGS
-        return doublings <= self._lone_doublings and place.n <= self._full_n
+        reach = self._lone_doublings if place.known_further < NEGLIGIBLE else REACH_DOUBLINGS
+        return doublings <= reach and place.n <= self._full_n
 
 
 @lru_cache(maxsize=1024)

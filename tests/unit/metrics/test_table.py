@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from agent.identify import LEFT_OUT
 from sinks.prometheus.table import AGENT, BOUNDS, METRICS
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +24,7 @@ def test_the_bounds_that_the_code_reports_are_those_of_the_table() -> None:
     reported = found(r'\["bound", "(\w+)"\]', "processors") | found(r'\.bound\("(\w+)"\)', "agent")
     reported |= found(r'bound="([a-z]\w+)"', "agent") | found(r'"(http_\w+_max)"', "sinks/web")
     reported |= found(r'"(deduplication_\w+_max)"', "processors/pipeline")
-    reported |= found(r'"(evidence_\w+_bytes_max)"', "agent")
+    reported |= {f"evidence_{field}_bytes_max" for field in LEFT_OUT}
     assert reported == set(BOUNDS)
 
 

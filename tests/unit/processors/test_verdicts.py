@@ -60,6 +60,8 @@ def test_a_curve_that_still_gains_is_reliable_up_to_four_times_its_largest_size_
     assert (
         Verdicts(4.0, 64.0, FLAT.verdict, places(64.0), slope=-0.3).of(SizeGrounds(192.0, 0.05)).verdict == "uncertain"
     )
+    disagreeing = Verdicts(4.0, 64.0, FLAT.verdict, places(64.0, known_further=0.1), slope=-0.8)
+    assert disagreeing.of(SizeGrounds(192.0, 0.05, known_further=0.1)).verdict == "uncertain"
 
 
 def test_the_doubts_of_adept_are_advice_on_sizes_whose_band_is_wide() -> None:
