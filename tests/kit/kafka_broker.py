@@ -140,4 +140,6 @@ class KafkaBroker:
             "broker.session.timeout.ms": "2000",  # a killed broker waits this long before it may come back
             "broker.heartbeat.interval.ms": "500",
             "log.cleaner.dedupe.buffer.size": str(8 << 20),
+            # stories have fixed times: once these were a week old, the broker deleted their records before they were read
+            "log.retention.ms": "-1",
         } | self._settings
