@@ -9,9 +9,9 @@ from urllib.parse import quote
 import click
 import msgspec
 from rich.console import Console, RenderableType
+from rich.text import Text
 
-from agent.cli.asking import fetch
-from agent.cli.options import TOKEN, indented, json_option, table, with_options
+from agent.cli.options import indented, json_option, table, token_option, with_options
 from agent.cli.predict import token_of
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
@@ -19,7 +19,7 @@ from processors.contracts.names import duration
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
 from processors.contracts.service import RecentRun
 from sinks.terminal import STYLES, alerts_table, hosts_table, jobs_table
-from sinks.web.formatting import share, size, verdict_text, when
+from sinks.web.formatting import printable, share, size, verdict_text, when
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.centre import CentreState
 
@@ -54,21 +54,22 @@ class Asking(NamedTuple):
     token: str | None
 
     def get(self, resource: str, reply: type[T], **parameters: str | None) -> T:
+        from agent.cli.asking import fetch  # noqa: PLC0415 - `alerts --replay` imports this module and needs no HTTP
+
         return fetch(self.url, resource, parameters, self.token, reply)
 
 
 live_options = with_options(
     click.option("--url", envvar=URL, default="http://127.0.0.1:8080", show_default=True,
                  help=f"Address of the running agent; default: the environment variable {URL}, or else the demo's."),
-    click.option("--token-file", type=click.Path(dir_okay=False),
-                 help=f"File with the bearer token; default: the environment variable {TOKEN}."),
+    token_option,
     click.option("--watch", is_flag=True, help=f"Show it again every {WATCH_S:g} seconds until Ctrl-C."),
     json_option,
 )  # fmt: skip
 
 
 def show(look: Callable[[Asking], Answers], options: Mapping[str, Any]) -> None:
-    """Print what `look` asks for, as text or JSON, once or again and again."""
+    """Print the answers that `look` returns, as text or JSON: once, or with --watch every WATCH_S."""
     asking, console = Asking(options["url"], token_of(options["token_file"])), Console()
     while True:
         answers = look(asking)
@@ -79,7 +80,8 @@ def show(look: Callable[[Asking], Answers], options: Mapping[str, Any]) -> None:
                 click.echo(indented(answer))
             else:
                 for part in draw(answer, console.width):
-                    console.print(part, highlight=False, soft_wrap=isinstance(part, str))
+                    text = Text("\n".join(map(printable, part.splitlines()))) if isinstance(part, str) else part
+                    console.print(text, soft_wrap=isinstance(part, str))
         if not options["watch"]:
             return
         Event().wait(WATCH_S)
@@ -102,7 +104,7 @@ def _status(asking: Asking) -> Answers:
 
 def _centre(state: CentreState, _width: int) -> Drawn:
     styles = {**STYLES, "good": "green", "plain": ""}
-    yield from (f"[{styles[one.kind]}]{one.text}[/]" if styles[one.kind] else one.text for one in state.sentences)
+    yield from (Text(printable(one.text), style=styles[one.kind]) for one in state.sentences)
     figures = {
         "running jobs": state.jobs, "applications": state.applications, "with a reliable prediction": state.reliable,
         "hosts": state.hosts.known, "abnormal hosts": state.hosts.abnormal,

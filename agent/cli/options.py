@@ -140,12 +140,15 @@ labels_option = click.option(
 TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
+token_option = click.option(
+    "--token-file", type=click.Path(dir_okay=False, path_type=Path),
+    help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.",
+)  # fmt: skip
 # the options of commands that can query a running agent
 asks_agent = with_options(
     click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080."),
-    click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
-                 help=f"File with the bearer token for --url; default: the environment variable {TOKEN}."),
-)  # fmt: skip
+    token_option,
+)
 
 
 def load_or_default(path: str | None, *, reveal_secrets: bool = True) -> Config:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -10,6 +11,7 @@ from agent.cli import main
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import Server, create_app
 from tests.kit.messages import alert, host_view, job, prediction, resource_view
+from tests.kit.readers import TOKENS, limited_app
 from tests.kit.readers import run as ended_run
 from tests.kit.service import FixedService
 
@@ -62,6 +64,23 @@ def test_hosts_and_an_application_have_tables(url: str) -> None:
     assert shown.startswith("lammps rhodo on archer2: reliable, ")
     assert "90 % BAND" in shown
     assert "no model of 'nothing'" in ask(url, "app", "nothing").stderr
+
+
+def test_a_reader_who_is_no_operator_asks_with_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKENS["ann"][0])
+    with Server(limited_app(FixedService([prediction()])), "127.0.0.1", 0) as server:
+        refused = ask(server.url, "app", "lammps")
+        shown = ask(server.url, "app", "lammps", "--token-file", str(token))
+    assert "Authentication required" in refused.stderr
+    assert "90 % BAND" in shown.output
+
+
+def test_a_name_is_neither_markup_nor_control_of_the_terminal() -> None:
+    service = FixedService([prediction("[red]a[/oops]\x1b[2J")])
+    with Server(create_app(service, Metrics(formats=(), reasons=(), processors=())), "127.0.0.1", 0) as server:
+        shown = ask(server.url, "app", "[red]a[/oops]\x1b[2J")
+    assert shown.output.startswith("[red]a[/oops]?[2J rhodo on archer2: reliable")
 
 
 def test_programs_get_the_answers_of_the_interface_as_json(url: str) -> None:
