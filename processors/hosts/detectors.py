@@ -3,7 +3,7 @@
 Each detector keeps columns by series or by host. The results of the detectors select the candidate hosts for alerts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -328,10 +328,9 @@ class MultivariateDetector:
         state = self.hosts.rows
         return np.flatnonzero((state["high"] != 0) & (np.bitwise_count(state["recent"]) >= LASTING_MINUTES))
 
-    @property
-    def unusual_days(self) -> Ints:
-        """The number of the last UNUSUAL_DAYS with a high minute, for each host."""
-        return np.asarray(np.bitwise_count(self.hosts.rows["unusual_days"]), np.int64)
+    def unusual_days(self, hosts: Sequence[int]) -> Ints:
+        """Return the number of the last UNUSUAL_DAYS on which each of `hosts` (m,) had a high minute."""
+        return np.asarray(np.bitwise_count(self.hosts.rows["unusual_days"][hosts]), np.int64)
 
     def contradiction(self, host: int) -> Contradiction | None:
         """Return the resource of a host that contradicted the other resources; None without a high minute in the last RECENT_MINUTES."""

@@ -139,15 +139,15 @@ class HostAlerts:
             maxima.learn(days)
             self._state.daily_maxima.changed(FLEET, maxima, self._state.now_ms)
 
-    def learned_until_ms(self) -> npt.NDArray[np.int64]:
-        """Return the end of the time without alerts of each host (rows,)."""
-        return np.asarray(self._state.candidates.rows["first_ms"] + round(self._host.learn_s * 1000))
+    def learned_until_ms(self, hosts: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return the end of the time in which each of `hosts` (m,) is new and raises no alert."""
+        return np.asarray(self._state.candidates.rows["first_ms"][hosts] + round(self._host.learn_s * 1000))
 
     def _may_be_reported(self) -> npt.NDArray[np.bool_]:
         """Return a mask of the hosts (rows,) with a recent anomaly that may raise an alert; new hosts are excluded."""
         rows, now_ms = self._state.candidates.rows, self._state.now_ms
         odd_ms = rows["odd_ms"]
-        is_learned = odd_ms >= self.learned_until_ms()
+        is_learned = odd_ms >= rows["first_ms"] + round(self._host.learn_s * 1000)
         recent = odd_ms >= now_ms - round(self._state.settings.alerts.run_age_max_s * 1000)
         reportable = (odd_ms != NEVER_MS) & is_learned & recent & (rows["muted"] == 0)
         return np.asarray(reportable & (odd_ms >= rows["hushed_ms"]))

@@ -327,13 +327,14 @@ class HostViews:
 
         `limit` may be large, because names cost less than views.
         """
-        odd, days = set(self._alerts.anomalous()), self._state.multivariate.unusual_days.tolist()
-        hosts = ((row not in odd, -days[row], key) for row, key in self._state.index.hosts.ids)
+        odd, ids = set(self._alerts.anomalous()), list(self._state.index.hosts.ids)
+        days = self._state.multivariate.unusual_days([row for row, _ in ids]).tolist()
+        hosts = ((row not in odd, -count, key) for (row, key), count in zip(ids, days, strict=True))
         return [key for *_, key in heapq.nsmallest(limit, hosts)]
 
     def counts(self) -> HostCounts:
         rows = [row for row, _ in self._state.index.hosts.ids]
-        until_ms = self._alerts.learned_until_ms()[rows]
+        until_ms = self._alerts.learned_until_ms(rows)
         learning = until_ms[until_ms > self._state.now_ms]
         last = rfc3339(int(learning.max())) if learning.size else ""
         return HostCounts(len(rows), int(self._alerts.abnormal().sum()), learning.size, last)
@@ -352,7 +353,7 @@ class HostViews:
         forecasts = zip(rows.items(), self._state.forecasts.of(list(rows.values()), shares), strict=True)
         resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
         suspected_ms = self._state.multivariate.suspected_since_ms(row, self._state.now_ms)
-        until_ms = int(self._alerts.learned_until_ms()[row])
+        until_ms = int(self._alerts.learned_until_ms([row])[0])
         return HostView(
             system=system,
             host=host,
@@ -363,7 +364,7 @@ class HostViews:
             score=self._alerts.host_score(row),
             finding=self._alerts.finding(row),
             suspected_since=None if suspected_ms is None else rfc3339(suspected_ms),
-            unusual_days=int(self._state.multivariate.unusual_days[row]),
+            unusual_days=int(self._state.multivariate.unusual_days([row])[0]),
             learned_until=rfc3339(until_ms) if until_ms > self._state.now_ms else None,
         )
 
