@@ -15,8 +15,8 @@ from sinks.web.queries import present_ms
 from sinks.web.views.agent import SourceRow, source_rows
 from sinks.web.views.alert_states import Alerts
 
-# the labels that name the subject of an alert; the first that an alert has counts
-SUBJECTS: Final = ("rack", "host", "job", "application")
+# the kind of subject by the label that names it; the first of these labels that an alert has counts
+SUBJECTS: Final = {"rack": "rack", "host": "host", "hosts": "host", "job": "job", "application": "application"}
 
 
 class Sentence(msgspec.Struct, frozen=True):
@@ -42,12 +42,8 @@ class CentreState(msgspec.Struct, frozen=True, kw_only=True):
 
 def state_of_centre(service: Service, running: Sequence[RunningJob]) -> CentreState:
     """Return the state of a centre; `running` are the running jobs that the reader may see."""
-    alerts, predictions, now_ms, hosts = (
-        Alerts.of(service).open,
-        service.predictions(),
-        present_ms(service),
-        service.host_counts(),
-    )
+    alerts, predictions, hosts = Alerts.of(service).open, service.predictions(), service.host_counts()
+    now_ms = present_ms(service)
     jobs_late = sum(hits(job.probability_exceeds_limit, session=job.session) for job in running)
     sources = source_rows(service.sources(), now_ms or 0)
     lag_s = max((role.lag_s for role in service.health() if late(role.lag_s) and role.lag_s), default=0.0)
@@ -66,20 +62,21 @@ def state_of_centre(service: Service, running: Sequence[RunningJob]) -> CentreSt
 
 def _needed(alerts: Iterable[Alert]) -> Iterator[Sentence]:
     needed = [alert for alert in alerts if alert.severity != "info"]
-    subjects = {(_kind(alert), *(alert.labels.get(name, "") for name in (_kind(alert), "system"))) for alert in needed}
-    counts = Counter(kind for kind, *_ in subjects)
+    counts = Counter(kind for kind, *_ in {_subject(alert) for alert in needed})
     if not counts:
         yield Sentence("Nothing needs you.", "#alerts", "good")
         return
-    named = [counted(counts[kind], kind) for kind in (*SUBJECTS, "system") if counts[kind]]
+    named = [counted(counts[kind], kind) for kind in dict.fromkeys((*SUBJECTS.values(), "system")) if counts[kind]]
     text = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
     is_critical = any(alert.severity == "critical" for alert in needed)
     verb = "needs" if counts.total() == 1 else "need"
     yield Sentence(f"{text} {verb} you.", "#alerts", "critical" if is_critical else "warning")
 
 
-def _kind(alert: Alert) -> str:
-    return next((name for name in SUBJECTS if alert.labels.get(name)), "system")
+def _subject(alert: Alert) -> tuple[str, str, str]:
+    """Return the kind of the subject of an alert, its name and its system."""
+    label = next((name for name in SUBJECTS if alert.labels.get(name)), "system")
+    return SUBJECTS.get(label, label), alert.labels.get(label, ""), alert.labels.get("system", "")
 
 
 def _jobs(jobs_late: int) -> Iterator[Sentence]:

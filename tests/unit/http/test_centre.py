@@ -36,6 +36,7 @@ def test_what_needs_somebody_is_counted_once_a_subject_by_kind_and_information_d
     about_hosts = [about("HostAnomaly", host="n1"), about("PeerDifference", host="n1"), about("HostAnomaly", host="n2")]
     rack, strange = about("RackAnomaly", "critical", rack="r3"), about("StrangeRun", "info", application="md")
     assert line(*about_hosts, rack, strange)[0] == "critical: 1 rack and 2 hosts need you."
+    assert line(about("UnexplainedPower", hosts="n1,n2"))[0] == "warning: 1 host needs you."
     assert line(about_hosts[0])[0] == "warning: 1 host needs you."
     assert line(strange)[0] == "good: Nothing needs you."
 
