@@ -73,7 +73,7 @@ class Reloader:
         return False
 
     def undo(self, role: str) -> bool:
-        """Restore the previous configuration because `role` refuses the new one. Return False if there is none, or after UNDO_S."""
+        """Restore the previous configuration, because `role` refuses the new one. Return False without a previous one, or after UNDO_S."""
         if self._former is None or self._clock.monotonic_s() - self._taken_s > UNDO_S:
             return False
         self._use(self._former)

@@ -131,7 +131,7 @@ def _begin_again(command_line: _CommandLine, role: str, handover: Handover) -> N
 
 def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:
     recorder = Recorder.inherited()
-    if recorder is None:  # the role runs alone, without a parent process
+    if recorder is None:  # nobody started this role; it runs without a parent process
         recorder = Recorder.made(role)
         if attempt := recorder.settle():
             logs.logger(role).error("the previous process ended while it read records", reading=str(attempt))

@@ -259,7 +259,7 @@ def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
     """
     part = tags.get("type-id", "0")
     place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
-    if place is None or "stype" in tags:  # such a line measures a file system or a user slice
+    if place is None or "stype" in tags:  # the line measures a file system or a user slice, not a part of the host
         return None
     convert = _times(factor_of(measurement, tags.get("unit")))
     return Metric(measurement, FIELD, place.resource, convert, peer=place.peer)

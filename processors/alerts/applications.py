@@ -342,7 +342,7 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
 
 
 def suspect_labels(system: str, hosts: str) -> dict[str, str]:
-    """Return the labels of a host, or of several hosts (joined by commas) of which one is to blame."""
+    """Return the labels of an alert about one host, or about several (`hosts`, joined by commas), one of which is to blame."""
     return {"system": system, "hosts": hosts} if "," in hosts else rules.host_labels(system, hosts)
 
 

@@ -14,7 +14,7 @@ from processors.facts import Band
 
 # largest share of the limit that may be left, so that the user of a short job is not warned at its start
 LEAD_SHARE: Final = 0.5
-END_MISSING_S: Final = 600.0  # a job so far beyond its limit has ended, although nobody reported it
+END_MISSING_S: Final = 600.0  # this long beyond its limit a job has ended, and the report of its end is missing
 
 
 class WatchedJob(NamedTuple):

@@ -37,7 +37,7 @@ class About(NamedTuple):
 
     @property
     def place(self) -> dict[str, str]:
-        """The hosts of the run and the jobs that shared these hosts, as texts; without an entry for what is unknown."""
+        """The hosts of the run, and the jobs that shared these hosts, as texts; unknown ones are left out."""
         neighbours = ", ".join(f"job {job}" for job in self.neighbours[:NEIGHBOURS_SHOWN])
         texts = {"hosts": ",".join(folded(self.evidence.hosts)), "neighbours": neighbours}
         return {name: shortened(text, PLACE_MAX) for name, text in texts.items() if text}

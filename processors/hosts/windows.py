@@ -374,7 +374,7 @@ def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], widt
         rows = [(*row[:width], *(None,) * (width - len(row))) for row in rows]
     try:
         return np.fromiter(chain.from_iterable(rows), np.float64, width * len(rows)).reshape(-1, width)
-    except TypeError:  # a number is None; an array of the tuples would take four times as long
+    except TypeError:  # some numbers are None; np.array of the tuples would take four times as long
         numbers = [math.nan if number is None else number for row in rows for number in row]
         return np.array(numbers, dtype=np.float64).reshape(-1, width)
 
